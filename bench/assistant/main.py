@@ -185,16 +185,17 @@ def _start(model: str, folder: str) -> float:
         env={**without_settings(folder), "XDG_STATE_HOME": folder},  # nor the user's running server
     )
     os.close(terminal)
+    taken = 0.0
     with os.fdopen(shown, "rb", buffering=0) as screen, process:
         try:
-            screen.read(1)
-            taken = time.perf_counter() - begun
+            if screen.read(1):
+                taken = time.perf_counter() - begun
             while screen.read(4096):
                 pass
         except OSError:  # Linux says so when the process has closed its end
             pass
         assert process.stderr is not None
         said = process.stderr.read().decode("utf-8", "replace")
-    if process.returncode:
+    if process.returncode or not taken:
         raise BenchProcessError(process.returncode, said.splitlines()[-_LAST_LINES:])
     return taken

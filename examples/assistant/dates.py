@@ -22,7 +22,7 @@ _IN_DAYS = re.compile(
     r"in (?P<number>\d{1,3}|[a-z]+) (?P<unit>day|week)s?(?: from (?:today|now))?"
     r"|(?P<count>\d{1,3}|[a-z]+) (?P<units>day|week)s? (?:from )?(?:today|now)"
 )
-_WEEK_AFTER = re.compile(r"(?:a )?week on ([a-z]+)|([a-z]+) week")
+_WEEK_AFTER = re.compile(r"(?:a )?week (?:on|from) ([a-z]+)|([a-z]+) week")
 _OF_NEXT_WEEK = re.compile(r"([a-z]+) (?:of )?next week|next week(?: on)? ([a-z]+)")
 _DAY_OF_MONTH = re.compile(r"(?:([a-z]+) )?(?:the )?(\d{1,2})(?:st|nd|rd|th)")
 BARE_DAY_OF_MONTH = re.compile(r"\W*(?:(?:on|the) )*(?P<day>\d{1,2})(?:st|nd|rd|th)\W*", re.IGNORECASE)
@@ -50,7 +50,7 @@ _WEEK = re.compile(
     r"(?P<which>this |next |last |coming |rest of (?:the |this )?)?(?P<what>week|weekend)(?:(?<=[st] week)s)?"
     r"(?P<after_next> after next)?"
 )
-_WEEK_BESIDE = re.compile(r"week (?P<which>before|after|of|from) (?!next$)(?P<day>.+)")
+_WEEK_BESIDE = re.compile(r"week (?P<which>before|after|of) (?!next$)(?P<day>.+)")
 _NEXT_DAYS = re.compile(r"(?:next|coming) (?P<number>few|couple of|\d|[a-z]+) days")
 PUNCTUATION = " .,;:!?"
 _MOST_WORDS = 6  # of a day, such as "on Friday the 4th of December"

@@ -28,10 +28,10 @@ _VERBS: Final = (
 _FIRST_WORD: Final = phrases.any_case(rf"^(\W*{phrases.POLITE})([a-z]{{2,}})\b")
 _SWAPPED: Final = {
     f"{word[:place]}{word[place + 1]}{word[place]}{word[place + 2 :]}": word
-    for word in ("and", "have", "that", "the", "this", "what", "when", "where", "which", "with")
+    for word in ("and", "have", "that", "the", "this", "what", "when", "where", "which")
     for place in range(len(word) - 1)
 }
-"""Short words whose letters are swapped, as "teh"."""
+"""Short words whose letters are swapped, as "teh", in a question that begins with one."""
 _WORDS: Final = re.compile(r"\b[A-Za-z]+\b")
 _TERSE: Final = 6
 """Words of a sentence that may ask without a question word: "cabin wifi password"."""
@@ -73,7 +73,9 @@ def sentences_in(message: str, today: date) -> list[Sentence]:
 
 def plain(message: str) -> str:
     """Return ``message`` without what makes it a letter, and its requests as they are put shortly."""
-    message = _WORDS.sub(lambda word: _SWAPPED.get(word[0].casefold(), word[0]), message)
+    first = _WORDS.search(message)
+    if first and _SWAPPED.get(first[0].casefold(), "").startswith("w"):  # a question, which writes nothing
+        message = _WORDS.sub(lambda word: _SWAPPED.get(word[0].casefold(), word[0]), message)
     message = _FIRST_WORD.sub(_spelt, phrases.LETTER.sub("", phrases.LETTER.sub("", message)))
     return phrases.AFORESAID.sub("it", phrases.COURTESY.sub(_courtesy, phrases.COUNTED.sub("", message)))
 

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 
 from .dates import parse_time
 from .phrases import CALENDARS, CORRECTION, IS_MOVED, POLITE, PREPOSED, QUESTION_WORDS, REASON, any_case
-from .when import Days, Time, days_in, first_day, said_when, single_days_in, times_in, without
+from .when import Days, Time, days_in, first_day, is_dated, said_when, single_days_in, times_in, without
 
 Call: TypeAlias = tuple[str, Mapping[str, Any]]
 
@@ -151,9 +151,7 @@ _READS: Final = any_case(
     rf"^\W*{POLITE}(?:what|who|when|where|which|how|why|read|show|tell|find|look|search|check|open|list"
     r"|summari[sz]e)\b"
 )
-_PLACE: Final = re.compile(
-    r"[\d\w] ?,? at (?:the )?(?P<name>[A-Z][\w'\u2019-]+(?: [A-Z][\w'\u2019-]+)*)[.!]?$"
-)
+_PLACE: Final = re.compile(r"\w,? at (?:the )?(?P<name>[A-Z][\w'\u2019-]+(?: [A-Z][\w'\u2019-]+)*)[.!]?$")
 """At the end of a request: where the event is, which belongs to its title."""
 _ABBREVIATED: Final = any_case(r"\b(Prof|Dr|Mrs?|Ms|St)\.")
 _MORNING: Final = any_case(
@@ -206,8 +204,9 @@ def wanted_events(
             quoted or not all(events[0]) or named in events[0][0]
         ):  # else what is left without day and time is the title
             events = [(named, day, _with_half_of_day(clock, f"{named} {day}"))]
-    if len(events) == 1 and (place := _PLACE.search(message)) and events[0][0]:
-        (title, day, clock) = events[0]
+    place = _PLACE.search(message)
+    if place and len(events) == 1 and events[0][0] and not is_dated(place[0], today):
+        title, day, clock = events[0]
         events = [(title if place["name"] in title else f"{title}, {place['name']}", day, clock)]
     days = {day for _, day, _ in events} - {""} or {first_day(context, today)} - {""}
     if not days:

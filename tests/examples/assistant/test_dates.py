@@ -20,7 +20,7 @@ DATES = {
     "2026-11-24": ["Tuesday"],
     "2026-11-25": ["next Wednesday", "in a week", "next week"],
     "2026-12-02": ["in two weeks", "two weeks today"],
-    "2026-11-27": ["a week on Friday", "Friday week", "next Friday"],
+    "2026-11-27": ["a week on Friday", "a week from Friday", "Friday week", "next Friday"],
     "2026-12-24": [
         *("December 24", "dec 24th", "Dec. 24", "24 December", "Thursday, December 24"),
         *("2026-12-24", "24.12.2026", "12/24", "24/12/2026"),

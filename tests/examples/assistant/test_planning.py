@@ -181,6 +181,8 @@ Show me the lasagne note and also the mail about the kayak -> read_note n11, rea
 Tell me what Doctor Vega wrote and whether I'm free on Friday -> read_mail m10, list_events Friday
 dont put anything in my calendar just tell me if the 28th is free -> list_events 28th
 wehn is teh dentist -> list_events 2026-11-26
+Note: adn nad Teh -> create_note adn nad Teh
+Add lunch with Ida on Friday at Noon -> add_event lunch with Ida Friday Noon
 Ben has won the race today! -> 
 Ben might come on Sunday at 3 -> 
 Save 'call Ben about figs' in my notes -> create_note call Ben about figs
